@@ -5,6 +5,11 @@ A change that is meant to release other numbers, or to print others, writes the 
     python tests/frozen/rewrite.py
 """
 
+import os
+import subprocess
+import sys
+from pathlib import Path
+
 import pytest
 from frozen_commands import COMMANDS, printed
 from frozen_tools import CASES, PRINTED, RELEASED, read, recomputed, same
@@ -26,3 +31,19 @@ def test_commands_print_what_they_printed(tmp_path):
 def test_there_is_no_more_in_the_record():
     assert read(RELEASED).keys() == set(CASES)
     assert read(PRINTED).keys() == COMMANDS.keys()
+
+
+@pytest.mark.parametrize(
+    "kernel",
+    ["Prescott", *(pytest.param(k, marks=pytest.mark.thorough) for k in ("Haswell", "SkylakeX"))],
+)
+def test_the_record_holds_with_the_kernel_of_another_processor(kernel):
+    """Signs of eigenvectors, and seeds from digests of factors, differed from one to another."""
+    ended = subprocess.run(
+        [sys.executable, "-m", "pytest", "-q", "-n0", "-k", "not kernel", __file__],
+        env=os.environ | {"OPENBLAS_CORETYPE": kernel, "PYTEST_ADDOPTS": ""},
+        cwd=Path(__file__).parents[2], capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    if ended.returncode < 0:
+        pytest.skip(f"this processor cannot run the kernel {kernel}")
+    assert ended.returncode == 0, ended.stdout

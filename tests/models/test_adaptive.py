@@ -129,12 +129,16 @@ def test_long_rows_in_other_directions_are_found(row_norm, more):
 
 
 def test_a_false_ratio_is_not_published():
-    """Unit rows follow the short ones: .16 of the variance, of which .82 was said; .16 +- .01."""
-    rows = long_rows(0.05)
-    with pytest.warns(NoisyResultWarning, match="row_norm='auto'") as told:
-        model = PrivatePCA(5, epsilon=5.0, delta=1e-5).fit(rows)
-    # the fifth is not shown in 1 of 60 fits
-    assert 0.08 < np.nansum(model.explained_variance_ratio_) < 0.25
+    """Unit rows follow the short ones: .16 of the variance, of which .82 was said.
+
+    .162 +- .027 of 400 fits, .066 to .227: the mean of eight is within .01 of it, nearly.
+    """
+    rows, shown = long_rows(0.05), []
+    for _ in range(8):
+        with pytest.warns(NoisyResultWarning, match="row_norm='auto'") as told:
+            model = PrivatePCA(5, epsilon=5.0, delta=1e-5).fit(rows)
+        shown.append(np.nansum(model.explained_variance_ratio_))
+    assert 0.09 < np.mean(shown) < 0.25
     said = f"lengths up to {model.variance_bound_:.3g} (variance_bound_), which is"
     assert any(said in str(each.message) for each in told)
 

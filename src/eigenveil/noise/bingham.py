@@ -42,6 +42,8 @@ def sequential_bingham(
     vectors = np.empty((count, size))
     for index in range(count):
         energies, axes = scipy.linalg.eigh(seen, check_finite=False)
+        # signs that processors' libraries choose: of every axis the largest entry is positive
+        axes *= np.sign(np.take_along_axis(axes, np.abs(axes).argmax(axis=0)[None], axis=0))
         direction = axes @ bingham_vector(energies, source)
         vectors[index] = basis @ direction
         # the reflection that swaps the direction with the first axis turns the other axes into a

@@ -15,6 +15,7 @@ from functools import cached_property
 
 import numpy as np
 
+from eigenveil.linalg.eigen import fix_signs
 from eigenveil.models.explained import MeanLeft, shown_beside
 from eigenveil.models.intervals.bars import Array, Bars, Flags
 
@@ -134,7 +135,8 @@ class NoisySpectrum:
         values, vectors = np.linalg.eigh(facts.matrix)
         self.facts = facts
         self.values: Array = values[::-1]
-        self.vectors: Array = np.ascontiguousarray(vectors.T[::-1])
+        # bounds are drawn along these, and processors' libraries choose other signs
+        self.vectors: Array = fix_signs(np.ascontiguousarray(vectors.T[::-1]))
 
     @cached_property
     def mixed(self) -> Array:
