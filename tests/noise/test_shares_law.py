@@ -125,7 +125,7 @@ def test_parts_of_other_arrays_add_up_to_the_noise():
         assert laplace_law(3, factor) < REJECTED
 
 
-SIGMA = (gaussian.GaussianSampler, "noise")
+SIGMA = (gaussian.GaussianSampler, "entries")
 COLUMNS = (wishart, "wishart_difference")
 DEGREES = (vector, "_mixed_sigma", "(size + 1) / (2.0 * noise_parts)")
 GAMMAS = (laplace, "laplace")
@@ -140,8 +140,8 @@ IN_ONE = partial(parts_of_vector_law, features=1, count=5000)
         nightly(*DEGREES, "(size + 2) / (2.0 * noise_parts)", IN_ONE, 2),
         nightly(*DEGREES, "size / (2.0 * noise_parts)", IN_ONE, 7),
         *[
-            nightly(*SIGMA, " / math.sqrt(noise.noise_parts)", new, gaussian_law, n)
-            for new in ("", " / noise.noise_parts")
+            nightly(*SIGMA, 'math.sqrt(how["noise_parts"])', new, gaussian_law, n)
+            for new in ("1", "how['noise_parts']")
             for n in SHARES
         ],
         *[
