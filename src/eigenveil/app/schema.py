@@ -49,8 +49,9 @@ class SeenColumns:
 def draft(files: Files, *, read: ReadOptions) -> SeenColumns:
     seen, written = look_at(files, read=read)
     usual = Dialect(separator=",", encoding="utf-8").said().items()
-    said = {name: value for name, value in written.said().items() if (name, value) not in usual}
-    return SeenColumns(drafted(seen), Dialect(**said))
+    found = {name: value for name, value in written.said().items() if (name, value) not in usual}
+    # what was said stays, also where it is as usual: the file may look otherwise
+    return SeenColumns(drafted(seen), Dialect(**found | read.dialect.said()))
 
 
 @dataclass(frozen=True)
