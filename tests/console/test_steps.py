@@ -144,6 +144,121 @@ def test_the_cost_is_what_a_fit_then_reserves(tmp_path):
     assert of_copy["data_set"] == str(table)  # its rows were charged under another name
 
 
+# As many commas as semicolons between names, and letters beyond ASCII in rows only.
+MISREAD = "id;weight, kg;height, cm;sex, as said\n" + "".join(
+    f"{n % 30};{60 + n % 9},5;{160 + n % 7};{('männlich', 'weiblich')[n % 2]}\n" for n in range(90)
+)
+SAID = "&separator=%3B&encoding=latin-1"
+OF_LETTERS = {"role sex, as said": "feature", "kind sex, as said": "category",
+              "public sex, as said": "männlich, weiblich", "sure sex, as said": "yes"}  # fmt: skip
+
+
+def told_so(page):
+    """The page's form, as it would be sent."""
+    names = ("csrf", "number", "table", "kind", "whose", "separator", "decimal", "encoding")
+    return {name: hidden(page, name) for name in names if f'name="{name}" value' in page}
+
+
+def test_a_guess_that_is_wrong_is_corrected_at_the_step_of_the_table(visitor):
+    bring(visitor, "misread.csv", MISREAD.encode("latin-1"))
+    page = visitor.client.get("/rows?table=misread.csv&kind=covariance").text
+    assert 'value="=id;weight"' in page
+    assert 'href="/table?table=misread.csv"' in page
+    page = visitor.client.get("/table?table=misread.csv").text
+    assert "As it looks: comma" in page
+    assert "<li>id;weight</li>" in page
+    here = f"/table?table=misread.csv{SAID}"
+    page = visitor.client.get(here).text
+    assert 'value=";" selected' in page
+    assert all(f"<li>{name}</li>" in page for name in ("id", "weight, kg", "sex, as said"))
+    assert "/task?table=misread.csv&amp;separator=%3B&amp;encoding=latin-1" in page
+    steps = f"table=misread.csv&kind=covariance&whose=%3Did{SAID}"
+    assert 'value="=id" selected' in visitor.client.get(f"/rows?{steps}").text
+    page = visitor.client.get(f"/columns?{steps}").text
+    assert 'value="männlich, weiblich"' in page  # drafted anew
+    fit = visitor.client.post("/columns", data=told_so(page) | OF_LETTERS).headers["location"]
+    name = re.search("schema=([0-9a-f]+)", fit)[1]
+    schema = read_schema(visitor.console.tables.schemas / f"{name}.toml")
+    assert schema.reading.said() == {"separator": ";", "encoding": "iso8859-1"}
+    assert schema.names[-2:] == ("sex, as said=männlich", "sex, as said=weiblich")
+    assert visitor.client.get(fit.replace("/fit?", "/plan?")).status_code == 200
+    # a step back, and the same columns of a file that is written otherwise: another file
+    page = visitor.client.get(fit.replace("/fit?", "/columns?") + "&decimal=,").text
+    again = visitor.client.post("/columns", data=told_so(page) | OF_LETTERS).headers["location"]
+    other = re.findall("schema=([0-9a-f]+)", again)[-1]
+    assert other != name
+    assert read_schema(visitor.console.tables.schemas / f"{other}.toml").reading.decimal == ","
+    assert read_schema(visitor.console.tables.schemas / f"{name}.toml") == schema
+
+
+def test_what_is_as_usual_is_kept_where_the_file_looks_otherwise(visitor):
+    bring(visitor, "t.csv", b"m;low;high,n;least;most\n1,5\n2,5\n4,9\n")  # by ; five columns
+    page = visitor.client.get("/columns?table=t.csv&whose=one&kind=covariance&separator=,").text
+    form = told_so(page) | {"role m;low;high": "feature", "role n;least;most": "feature"}
+    fit = visitor.client.post("/columns", data=form).headers["location"]
+    plan = visitor.client.get(fit.replace("/fit?", "/plan?").replace("separator=", "not="))
+    assert plan.status_code == 200, plan.text
+
+
+@pytest.mark.parametrize(
+    ("said", "why"),
+    [
+        ("separator=;;", "is not one character"),
+        ("separator=%3B%3B&decimal=,", "is not one character"),
+        ("separator=,&decimal=,", "decimal and separator are both"),
+        ("decimal=x", "is not &#39;.&#39; or &#39;,&#39;"),
+        ("separator=%3B&encoding=utf-8", "is not in the encoding utf-8"),
+        ("separator=%3B&encoding=ascii", "is not in the encoding ascii"),
+        ("separator=%3B&encoding=utf-16", "is not in the encoding utf-16"),
+        ("separator=%3B&encoding=base64", "is not known"),
+        ("encoding=%3Cb%3E", "encoding = &#39;&lt;b&gt;&#39; is not known"),
+    ],
+)
+def test_what_a_file_cannot_be_written_in_is_a_sentence_and_nothing_is_left(visitor, said, why):
+    bring(visitor, "misread.csv", MISREAD.encode("latin-1"))
+    page = visitor.client.get(f"/table?table=misread.csv&{said}")
+    assert (page.status_code, why in page.text) == (400, True), page.text
+    assert "Next: what to find" not in page.text
+    assert "Read it so" in page.text  # beside what was chosen
+    steps = f"table=misread.csv&kind=covariance&whose=one&{said}"
+    for path in ("rows", "columns"):
+        assert visitor.client.get(f"/{path}?{steps}").status_code == 400
+    form = told_so(visitor.client.get(f"/columns?table=misread.csv&whose=one{SAID}").text)
+    sent = form | dict(each.split("=") for each in said.replace("%3B", ";").split("&"))
+    assert visitor.client.post("/columns", data=sent | OF_LETTERS).status_code == 400
+    assert not visitor.console.tables.schemas.exists()
+    assert not Path(visitor.settings.rows.ledger).exists()
+
+
+def test_a_file_of_two_bytes_a_letter_is_in_no_encoding_of_one(visitor):
+    bring(visitor, "wide.csv", "a;b\n1;2\n3;4\n".encode("utf-16"))
+    page = visitor.client.get("/table?table=wide.csv").text
+    assert "as it looks: utf-16" in page
+    for encoding, status in (("latin-1", 400), ("utf-8", 400), ("utf-16", 200)):
+        page = visitor.client.get(f"/table?table=wide.csv&encoding={encoding}")
+        assert page.status_code == status
+
+
+def test_a_file_that_its_guess_makes_no_table_is_brought_with_what_is_so(visitor):
+    data = b"x, kg;y, kg;y, cm\n1;2;3\n4;5;6\n"
+    assert "Nothing was done" in bring(visitor, "other.csv", data).text  # ' kg;y' is there twice
+    page = visitor.client.get("/table").text
+    form = {each: hidden(page, each) for each in ("csrf", "number")}
+    sent = visitor.client.post("/table/upload", data=form | {"separator": ";"},
+                               files={"file": ("other.csv", data)})  # fmt: skip
+    assert sent.headers["location"] == "/task?separator=%3B&table=other.csv"
+
+
+def test_how_a_file_is_written_only_its_owner_says(visitor):
+    bring(visitor, "misread.csv", MISREAD.encode("latin-1"))
+    for name in ("bob", "vic"):
+        told = [visitor.browser(name).get(f"/table?table=misread.csv&encoding={encoding}")
+                for encoding in ("ascii", "latin-1")]  # fmt: skip
+        assert {page.status_code for page in told} == {200}  # rows have other letters: not told
+        assert all("<li>id;weight</li>" in page.text for page in told)
+        assert "Read it so" not in told[0].text
+
+
 def test_levels_are_used_where_the_owner_says_that_they_are_public(visitor):
     bring(visitor)
     address = f"/columns?{STEPS}"

@@ -14,6 +14,8 @@ from eigenveil.errors import DataError, short_name
 Role = Literal["owner", "approver", "viewer", "lead"]
 ROLES: tuple[Role, ...] = get_args(Role)
 USUAL_PORT = 8450
+READING = ("separator", "decimal", "encoding")
+"""What a page may say of how a table is written."""
 LONGEST_NAME = 80
 
 
@@ -29,6 +31,10 @@ class Rows:
     keys: str | None = None  # Folder of approvers' keys; by default the party's own
     own_key: bool = False  # Whether the party's own key signs for the first owner, who is alone
     tables: str | None = None  # Folder of an analyst's tables, of which pages choose one
+    # How these are written, where their owner says so: `READING`
+    separator: str = ""
+    decimal: str = ""
+    encoding: str = ""
 
 
 @dataclass(frozen=True)

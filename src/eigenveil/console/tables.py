@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from dataclasses import replace
 from pathlib import Path
-from typing import IO
+from typing import IO, Any
 
 from eigenveil.console.settings import Rows, Settings, is_name
 from eigenveil.errors import DataError, short_name
@@ -32,8 +32,11 @@ class ConsoleTables:
         found = (each for each in self.folder.iterdir() if each.is_file())
         return sorted(each.name for each in found if is_name(each.name))
 
-    def rows(self, table: str = "", schema: str = "") -> Rows:
-        """A table by its name, read by a schema that was made here; else what there is usually."""
+    def rows(self, table: str = "", schema: str = "", **reading: str) -> Rows:
+        """A table by its name, read by a schema that was made here; else what there is usually.
+
+        ``reading`` says how it is written, where no schema of the console's owner does.
+        """
         rows = self._rows
         if rows.party is not None:  # its pages have other fields of these names
             return rows
@@ -41,6 +44,9 @@ class ConsoleTables:
             if table not in self.names():
                 raise DataError("no-such-table", table=short_name(table))
             rows = replace(rows, data=(str(self.folder / table),))
+        if rows.schema is None:
+            said: dict[str, Any] = dict(reading)
+            rows = replace(rows, **said)
         if schema and rows.schema is None:
             file = self.schemas / f"{schema}.toml"
             if not (_SCHEMA.fullmatch(schema) and file.is_file()):

@@ -20,7 +20,7 @@ from eigenveil.console.door import BrowserSession, Door, Person, Sessions, addre
 from eigenveil.console.forecasts import Forecasts, forecast_values
 from eigenveil.console.log import Log
 from eigenveil.console.runs import ConsoleRun, Kind, Runs
-from eigenveil.console.settings import ROLES, Rows, Settings
+from eigenveil.console.settings import READING, ROLES, Rows, Settings
 from eigenveil.console.tables import ConsoleTables
 from eigenveil.console.workers import DeskProcess
 from eigenveil.errors import DataError, EigenveilError, PrivacyError, number_text
@@ -245,7 +245,13 @@ class Visit:
     @property
     def rows(self) -> Rows:
         """The rows that the page is about: of the table, and by the schema, that it names."""
-        return self.console.tables.rows(self.typed.get("table", ""), self.typed.get("schema", ""))
+        return self.rows_of(self.typed.get("table", ""), self.typed.get("schema", ""))
+
+    def rows_of(self, table: str, schema: str = "") -> Rows:
+        """The same of any; how they are written only their owner says, who may try what fits."""
+        typed = self.typed if self.person.role == "owner" else {}
+        reading = {name: typed.get(name, "") for name in READING}
+        return self.console.tables.rows(table, schema, **reading)
 
     async def ask(self, method: str, **arguments: Any) -> Any:
         return await self.console.desk.ask(method, of=self.rows, **arguments)
@@ -267,7 +273,7 @@ class Visit:
         curve, ask, rows = None, self.console.planner.ask, self.rows
         if asked is not None:
             curve = await self.console.forecasts.look(
-                [asked, rows.data, rows.schema, *about],
+                [asked, repr(rows), *about],
                 lambda at: ask("point", of=rows, epsilon=at, **asked),
             )
         return forecast_values(self.request, curve, quality=quality, epsilon=epsilon)

@@ -15,15 +15,17 @@ from eigenveil.checks import MOST_WHOLE
 from eigenveil.console.desk.ledger import Budgets, LedgerPages
 from eigenveil.console.desk.results import Results
 from eigenveil.console.desk.ways import ONE_ROW, Kind, kinds, point_of_table
-from eigenveil.console.settings import Rows
+from eigenveil.console.settings import READING, Rows
 from eigenveil.errors import DataError, short_name
 from eigenveil.federation.ledger.fits import Foreseen, foreseen
 from eigenveil.federation.ledger.store import open_store
-from eigenveil.io import FileRows, read_schema
+from eigenveil.io import Dialect, FileRows, ReadOptions, read_schema
 from eigenveil.io.files import expand, state_of
-from eigenveil.io.formats.registry import USUAL
+from eigenveil.io.formats.registry import format_of
+from eigenveil.io.formats.text import check_encoding
 from eigenveil.io.open import open_tables
 from eigenveil.models.driver import FitTerms
+from eigenveil.privacy.certificate import plan_hash
 from eigenveil.tables.names import looks_like_identifier
 from eigenveil.tables.schema import Column, Schema, parse_schema, write_schema
 
@@ -39,22 +41,42 @@ class TableDesk(Results, Budgets):
 
     def table(self) -> dict[str, Any]:
         """What is public of it: its columns' names, in order; no row is read."""
-        schema = columns_of(self._rows).schema
-        found = {"files": list(self._rows.data), "schema": self._rows.schema}
+        wanted = columns_of(self._rows)
+        schema, encoding = wanted.schema, wanted.read.dialect.encoding
+        texts = _texts(self._rows)
+        if encoding is not None:
+            for place in texts:
+                _check_encoding(place, encoding, state_of(place))
+        found: dict[str, Any] = {"files": list(self._rows.data), "schema": self._rows.schema}
+        found["is_text"] = bool(texts)
         if schema is not None:
             names = list(schema.names)
             return found | {"columns": names, "unit": schema.unit, "persons": []}
         try:
-            (first, *_) = open_tables(self._rows.data)
+            (first, *_) = open_tables(self._rows.data, read=wanted.read)
             first.check_names()
             names = list(first.columns)
         except DataError as error:
             if error.code not in ("no-names", "not-a-table"):
                 raise
-            opened = columns_of(self._rows).open(self._rows.data)
+            opened = wanted.open(self._rows.data)
             names = list(opened.names or (f"column {n + 1}" for n in range(opened.features)))
         persons = [name for name in names if looks_like_identifier(name)]
         return found | {"columns": names, "unit": None, "persons": persons}
+
+    def guessed(self) -> dict[str, str] | None:
+        """How a text is written as its line of names looks; ``None`` where nothing is to say."""
+        if self._rows.schema is not None or not _texts(self._rows):
+            return None
+        try:
+            (first, *_) = open_tables(self._rows.data)
+        except DataError:  # so guessed it is no table
+            first = None
+        written = None if first is None else first.written
+        if written is None:
+            return dict.fromkeys(READING, "")
+        decimal = "." if (self._rows.separator or written.separator) == "," else ".,"
+        return {**written.said(), "decimal": decimal}
 
     def kinds(self) -> list[dict[str, str]]:
         """What can be fitted: every task, and the ways of those that have others."""
@@ -76,7 +98,7 @@ class TableDesk(Results, Budgets):
 
     def seen(self) -> dict[str, Any]:
         """What is in each column, and how it would be read: for the owner of the rows."""
-        looked = drafted(self._rows.data)
+        looked = drafted(self._rows)
         found = looked.columns
         asked = found if len(found) <= MOST_ASKED else ()
         columns = [
@@ -95,13 +117,13 @@ class TableDesk(Results, Budgets):
 
     def settle(self, given: dict[str, str], unit: str | None, folder: str, kind: str) -> str:
         """Write what the columns are, as the owner says; the name of the file."""
-        looked = drafted(self._rows.data)
+        looked = drafted(self._rows)
         columns = tuple(_said(each.column, given, unit) for each in looked.columns)
         if not any(each.role == "feature" for each in columns):
             raise DataError("no-column-used")
         schema = parse_schema(Schema(columns, looked.reading).as_dict(), origin="The columns")
         schema.check_targets("The table", taken=self._kind(kind).task.takes_targets)
-        name = schema.hash[:32]
+        name = plan_hash(schema.as_dict())[:32]  # of all of it: its own hash has no reading
         write_schema(schema, Path(folder) / f"{name}.toml")
         return name
 
@@ -146,7 +168,22 @@ class TableDesk(Results, Budgets):
 
 
 def columns_of(rows: Rows) -> WantedColumns:
-    return WantedColumns(schema=None if rows.schema is None else read_schema(rows.schema))
+    """What is read of rows, as their schema and their owner say."""
+    said = {name: text for name in READING if (text := getattr(rows, name))}
+    schema = None if rows.schema is None else read_schema(rows.schema)
+    return WantedColumns(schema=schema, read=ReadOptions(Dialect(**said)))
+
+
+def _texts(rows: Rows) -> list[Any]:
+    """Those of the files that are delimited text."""
+    found = (each.place for each in expand(rows.data))
+    return [each for each in found if (of := format_of(each)) and of.name in ("text", "txt")]
+
+
+@lru_cache(8)
+def _check_encoding(place: Any, encoding: str, state: object) -> None:
+    del state
+    check_encoding(place, encoding)
 
 
 @cache
@@ -154,15 +191,16 @@ def _pages_of(place: str) -> LedgerPages:
     return LedgerPages(lambda: place)
 
 
-def drafted(files: tuple[str, ...]) -> SeenColumns:
+def drafted(rows: Rows) -> SeenColumns:
     """Columns as they would be read; rows are read once as long as the files are the same."""
-    return _drafted(files, tuple(state_of(each.place) for each in expand(files)))
+    state = tuple(state_of(each.place) for each in expand(rows.data))
+    return _drafted(rows.data, columns_of(replace(rows, schema=None)).read, state)
 
 
 @lru_cache(8)
-def _drafted(files: tuple[str, ...], state: object) -> SeenColumns:
+def _drafted(files: tuple[str, ...], read: ReadOptions, state: object) -> SeenColumns:
     del state
-    return draft(files, read=USUAL)
+    return draft(files, read=read)
 
 
 def _said(column: Column, given: dict[str, str], unit: str | None) -> Column:

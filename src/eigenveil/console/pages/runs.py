@@ -11,6 +11,7 @@ from urllib.parse import urlencode
 from starlette.responses import FileResponse, Response
 
 from eigenveil.console.runs import ConsoleRun
+from eigenveil.console.settings import READING
 from eigenveil.console.web import Console, Page, TaskForm, Visit, away, given_in
 from eigenveil.errors import DataError
 
@@ -74,6 +75,7 @@ def _again(run: ConsoleRun) -> str:
     whose = "one" if one else f"={given.pop('unit', '')}"
     schema = "" if run.rows.schema is None else Path(run.rows.schema).stem
     own = {"table": Path(run.rows.data[0]).name, "kind": run.asked["kind"], "whose": whose}
+    own |= {name: text for name in READING if (text := getattr(run.rows, name))}
     return f"/fit?{urlencode(own | {'schema': schema} | given)}"
 
 

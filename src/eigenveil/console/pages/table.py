@@ -13,7 +13,7 @@ from starlette.datastructures import UploadFile
 from starlette.responses import Response
 
 from eigenveil.console.pages import ledger, runs
-from eigenveil.console.settings import ROLES
+from eigenveil.console.settings import READING, ROLES
 from eigenveil.console.web import (
     Page,
     PageLink,
@@ -58,7 +58,13 @@ def _steps(visit: Visit, here: str) -> dict[str, Any]:
             done = False
         href = path if path == "/table" else f"{path}?{urlencode(kept)}"
         found.append({"text": text, "href": href if done else "", "here": path == here})
-    return {"steps": found, "kept": kept, "whose": _whose_words(kept.get("whose", ""))}
+    of_table = {name: kept[name] for name in ("table", *READING) if name in kept}
+    return {
+        "steps": found,
+        "kept": kept,
+        "whose": _whose_words(kept.get("whose", "")),
+        "of_table": urlencode(of_table),
+    }
 
 
 def _whose_words(whose: str) -> str:
@@ -71,13 +77,24 @@ def _whose_words(whose: str) -> str:
 
 
 async def _table(visit: Visit, error: EigenveilError | None = None) -> Response:
-    tables, found = visit.console.tables, None
-    if tables.folder is None:
-        found = await visit.ask("table")
+    tables, found, guessed = visit.console.tables, None, None
+    chosen = tables.folder is None or "table" in visit.request.query_params
+    if chosen:
+        if visit.person.role == "owner":
+            guessed = await visit.ask("guessed")
+        try:
+            found = await visit.ask("table")
+        except EigenveilError as wrong:
+            if guessed is None or wrong.code == "desk-lost":
+                raise
+            error = wrong  # beside what was chosen
     book = await visit.ask("ledger", page=1)
     return visit.page(
         "table.html",
         table=found,
+        chosen=chosen,
+        guessed=guessed,
+        status=400 if chosen and error else 200,
         names=tables.names(),
         folder=tables.folder,
         accounts=book["accounts"],
@@ -98,7 +115,7 @@ async def _upload(visit: Visit) -> Response:
             raise DataError("no-table-sent")
         name = tables.save(file.filename, file.file)
         try:
-            await visit.console.desk.ask("table", of=tables.rows(name))
+            await visit.console.desk.ask("table", of=visit.rows_of(name))
         except EigenveilError:
             tables.forget(name)
             raise
@@ -107,7 +124,7 @@ async def _upload(visit: Visit) -> Response:
             raise
         return await _table(visit, error)
     visit.note("brought a table", name)
-    return away(f"/task?{urlencode({'table': name})}")
+    return away(f"/task?{urlencode(_chosen(visit) | {'table': name})}")
 
 
 async def _forget(visit: Visit) -> Response:

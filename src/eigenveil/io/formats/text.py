@@ -10,7 +10,7 @@ import re
 import warnings
 from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from functools import partial
 from itertools import islice
 from pathlib import Path
@@ -23,7 +23,7 @@ import pyarrow.csv
 
 from eigenveil.errors import DataError, FileDialectWarning, callers_level
 from eigenveil.files import Place
-from eigenveil.io.files import Lent
+from eigenveil.io.files import Lent, reading
 from eigenveil.io.formats.dialect import EITHER, PlainLines, SettledDialect, records, settle
 from eigenveil.io.formats.tabular import Table
 from eigenveil.origins import FileOrigin, TextOrigin
@@ -66,7 +66,6 @@ class DelimitedTable(Table):
         kind = path.name.lower()
         self._settled: SettledDialect
         self._usual = "\t" if kind.removesuffix(".gz").endswith(".tsv") else ","
-        self._compression = "gzip" if kind.endswith(".gz") else None
         self._read_bytes = _READ_BYTES
         self._cell_by_cell: set[str] = set()
         self._width = self.malformed = 0
@@ -173,8 +172,7 @@ class DelimitedTable(Table):
         return pa.RecordBatch.from_arrays(columns, names=batch.schema.names)
 
     def _raw(self) -> Any:
-        source = str(self.path) if isinstance(self.path, Path) else self.path.open("rb")
-        return pa.input_stream(source, compression=self._compression)
+        return _raw(self.path)
 
     def _text(self, lent: Lent | None = None) -> Any:
         """The text in UTF-8, each line as it is by itself."""
@@ -257,6 +255,28 @@ class DelimitedTable(Table):
             if known is not None:
                 self._lines[index, whole] = known
         return known
+
+
+def _raw(path: Place) -> Any:
+    source = str(path) if isinstance(path, Path) else path.open("rb")
+    packed = path.name.lower().endswith(".gz")
+    return pa.input_stream(source, compression="gzip" if packed else None)
+
+
+def check_encoding(path: Place, encoding: str) -> None:
+    """Refuse an encoding that a text is not in, for its owner: all of it is read."""
+    decoder, in_bytes, in_text = codecs.getincrementaldecoder(encoding)(), False, False
+    with reading(path), _raw(path) as stream, suppress(UnicodeError):
+        while more := stream.read(_READ_BYTES):
+            text = decoder.decode(more)
+            if "\0" in text:
+                break
+            in_bytes, in_text = in_bytes or b"\n" in more, in_text or "\n" in text
+        else:
+            decoder.decode(b"", True)
+            if in_text or not in_bytes:  # else two of its bytes were taken for one character
+                return
+    raise DataError("not-in-encoding", path=path, encoding=encoding)
 
 
 def tell_guesses(path: Place, settled: SettledDialect) -> None:
