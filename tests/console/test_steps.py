@@ -191,6 +191,24 @@ def test_a_guess_that_is_wrong_is_corrected_at_the_step_of_the_table(visitor):
     assert read_schema(visitor.console.tables.schemas / f"{name}.toml") == schema
 
 
+def test_a_stream_is_read_as_its_owner_says(visitor):
+    lines = ["a, kg;b, kg;c, kg", *(f"{n % 7},5;{n % 5};{n % 3},25" for n in range(400))]
+    bring(visitor, "s.csv", "\n".join(lines).encode())
+    plan = "/plan?table=s.csv&kind=pca:stream&whose=one&separator=%3B&epsilon=2"
+    page = visitor.client.get(plan).text
+    form = told_so(page) | {"epsilon": "2", "n_components": "1", "horizon": "4"}
+    run = visitor.client.post("/fit", data=form).headers["location"]
+    until = time.monotonic() + 120
+    while "state running" in (page := visitor.client.get(run).text):
+        assert time.monotonic() < until
+        time.sleep(0.3)
+    assert "state finished" in page, page
+    names = visitor.client.get(f"{run}/files/components.csv").text
+    assert '"a, kg"' in names
+    again = re.search(r'href="(/fit[^"]+)">Another fit', page)[1]
+    assert "separator=%3B" in again
+
+
 def test_what_is_as_usual_is_kept_where_the_file_looks_otherwise(visitor):
     bring(visitor, "t.csv", b"m;low;high,n;least;most\n1,5\n2,5\n4,9\n")  # by ; five columns
     page = visitor.client.get("/columns?table=t.csv&whose=one&kind=covariance&separator=,").text
@@ -221,8 +239,9 @@ def test_what_a_file_cannot_be_written_in_is_a_sentence_and_nothing_is_left(visi
     assert "Next: what to find" not in page.text
     assert "Read it so" in page.text  # beside what was chosen
     steps = f"table=misread.csv&kind=covariance&whose=one&{said}"
-    for path in ("rows", "columns"):
-        assert visitor.client.get(f"/{path}?{steps}").status_code == 400
+    stream = steps.replace("covariance", "pca:stream")
+    for page in (f"rows?{steps}", f"columns?{steps}", f"plan?{steps}", f"plan?{stream}"):
+        assert visitor.client.get(f"/{page}").status_code == 400, page
     form = told_so(visitor.client.get(f"/columns?table=misread.csv&whose=one{SAID}").text)
     sent = form | dict(each.split("=") for each in said.replace("%3B", ";").split("&"))
     assert visitor.client.post("/columns", data=sent | OF_LETTERS).status_code == 400

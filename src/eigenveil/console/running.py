@@ -108,6 +108,7 @@ def _stream(kind: Kind, rows: Rows, given: dict[str, str], out: Path, events: Ev
         Path(rows.data[0]),
         {"epsilon": kind.epsilon, **kind.values(given)},
         account=Account(rows.ledger),
+        columns=columns_of(rows),
         block=kind.own(given)["block_size"],
         out=out,
     )

@@ -42,11 +42,8 @@ class TableDesk(Results, Budgets):
     def table(self) -> dict[str, Any]:
         """What is public of it: its columns' names, in order; no row is read."""
         wanted = columns_of(self._rows)
-        schema, encoding = wanted.schema, wanted.read.dialect.encoding
-        texts = _texts(self._rows)
-        if encoding is not None:
-            for place in texts:
-                _check_encoding(place, encoding, state_of(place))
+        schema, texts = wanted.schema, _texts(self._rows)
+        self._check_encoding(wanted)
         found: dict[str, Any] = {"files": list(self._rows.data), "schema": self._rows.schema}
         found["is_text"] = bool(texts)
         if schema is not None:
@@ -63,6 +60,12 @@ class TableDesk(Results, Budgets):
             names = list(opened.names or (f"column {n + 1}" for n in range(opened.features)))
         persons = [name for name in names if looks_like_identifier(name)]
         return found | {"columns": names, "unit": None, "persons": persons}
+
+    def _check_encoding(self, wanted: WantedColumns) -> None:
+        """Refuse what the owner says of the files' encoding where they are in another."""
+        if (encoding := wanted.read.dialect.encoding) is not None:
+            for place in _texts(self._rows):
+                _check_encoding(place, encoding, state_of(place))
 
     def guessed(self) -> dict[str, str] | None:
         """How a text is written as its line of names looks; ``None`` where nothing is to say."""
@@ -143,6 +146,7 @@ class TableDesk(Results, Budgets):
         found = self._kind(kind)
         wanted, unit = columns_of(self._rows), found.values(given).get("unit")
         wanted.whose_rows(unit, one=found.own(given)[ONE_ROW.name])
+        self._check_encoding(wanted)
         request, rows = self._request(found, given)
         if rows.schema is not None:
             rows.schema.check_usable("The table")
