@@ -22,7 +22,7 @@ from console_tools import (
 )
 
 pytest.importorskip("selenium")
-from selenium.common.exceptions import StaleElementReferenceException
+from selenium.common.exceptions import StaleElementReferenceException, WebDriverException
 from selenium.webdriver.common.by import By
 from selenium.webdriver.support.expected_conditions import staleness_of
 from selenium.webdriver.support.ui import WebDriverWait
@@ -178,7 +178,8 @@ def press(browser, text):
     xpath = f"//button[normalize-space()='{text}'] | //a[normalize-space()='{text}']"
     found = WebDriverWait(browser, 20).until(lambda each: each.find_element(By.XPATH, xpath))
     found.click()
-    WebDriverWait(browser, 20).until(staleness_of(found))
+    # a driver that is asked while the page goes may say so in other words: it is asked again
+    WebDriverWait(browser, 20, ignored_exceptions=[WebDriverException]).until(staleness_of(found))
 
 
 def give_password(browser, action):
