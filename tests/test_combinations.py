@@ -59,7 +59,7 @@ VALUES = {
     declared.Generator: lambda _: st.integers(0, 9).map(np.random.default_rng),
     declared.LedgerPlace: lambda _: st.just("a ledger"),
     declared.Name: lambda _: st.just("rows of ours"),
-    declared.Words: lambda _: st.just(NAMES),
+    declared.WordList: lambda _: st.just(NAMES),
 }
 
 
