@@ -115,13 +115,14 @@ def test_rows_that_are_not_clipped_are_caught(monkeypatch):
 
 @pytest.mark.thorough
 def test_noise_that_is_not_symmetric_is_caught(monkeypatch):
-    def both_triangles(size, *, sigma, grid, source):
-        noise = draws.gaussian((size, size), sigma=sigma / math.sqrt(2), grid=grid, source=source)
-        np.fill_diagonal(noise, draws.gaussian((size,), sigma=sigma, grid=grid, source=source))
-        return noise
+    drawn = draws._isometric_triangle
+
+    def of_both_triangles(size, *, sigma, **how):
+        on, _ = drawn(size, sigma=sigma, **how)
+        return on, drawn(size, sigma=sigma / math.sqrt(2), **how)[1]
 
     # averaging the two triangles of one release undoes part of its noise
-    monkeypatch.setattr(draws, "isometric_symmetric", both_triangles)
+    monkeypatch.setattr(draws, "_isometric_triangle", of_both_triangles)
     assert bound(ATTACKS["second-moment-gaussian-add-remove"], n=40_000) > 1.0
 
 

@@ -36,14 +36,14 @@ def test_the_probability_is_that_of_real_fits():
     # than 0.31 with probability 2 exp(-200 * 0.31**2) < 1e-8 (Hoeffding)
     rng = np.random.default_rng()
     spectrum, rows, fits = parse_spectrum("spike:1:0.5", FEATURES), 500, 200
-    made = pca(n_components=1, epsilon=0.8)
+    made = pca(n_components=1, epsilon=0.7)
     trials = try_pca(made, Scenario(rows, spectrum), Simulation(fits))
     assert 0.2 < trials.probability < 0.8
     nothing = 0
     with warnings.catch_warnings(action="ignore"):  # of fits that show nothing
         for _ in range(fits):
             table = rng.standard_normal((rows, FEATURES)) * np.sqrt(spectrum)
-            model = PrivatePCA(1, epsilon=0.8, delta=1e-6).fit(table)
+            model = PrivatePCA(1, epsilon=0.7, delta=1e-6).fit(table)
             nothing += not model.usable_.any()
     assert abs(nothing / fits - trials.probability) < 0.31
 

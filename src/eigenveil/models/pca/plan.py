@@ -428,6 +428,8 @@ def _fractions(plan: Plan, options: Options) -> dict[Step, float]:
         for step, fraction in (_PURE_FRACTIONS if plan.pure else _FRACTIONS).items()
         if taken[step]
     }
+    if plan.sites and not private:
+        raise options.refused("center", "no-center-of-sites")
     if plan.sites:
         usual["center"] *= OF_SITES
     if not private and "scale" in usual and not joint:

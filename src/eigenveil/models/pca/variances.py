@@ -96,7 +96,7 @@ class PCAFactors(rounds.Factors):
         Rows that were counted by their scores along more components are not drawn by fewer.
         """
         most = len(self.components)
-        if not isinstance(count, Integral) or not 1 <= count <= most:
+        if isinstance(count, bool) or not isinstance(count, Integral) or not 1 <= count <= most:
             raise DataError("bad-truncation", count=f"{count!r:.40}", most=most)
         names = ("components", "explained_variance", "explained_variance_ratio", "usable")
         seen = self.score_range
