@@ -335,6 +335,7 @@ HARMLESS = {
     r"certificate\.tree\.least\[\]": "of levels above the first, within what the tree allows: the "
     "nodes' word",
     r"model\.(arrays|numbers|names)(\..*|\[\])?": OF_RELEASES,
+    r"model\.kept": "how many of the components are shown, after the fit: the first ones",
     r"model\.parameters\.whiten": "how scores are scaled, after the fit",
     r"model\.parameters\.expected_rows": "a hope",
 }

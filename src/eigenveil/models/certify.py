@@ -20,6 +20,7 @@ from eigenveil.checks import first_twice
 from eigenveil.errors import EigenveilError, PrivacyError
 from eigenveil.models.options import Options, of_sites, options_of
 from eigenveil.models.pca.covariates import numbered
+from eigenveil.models.pca.plan import all_components
 from eigenveil.models.plan import BasePlan
 from eigenveil.models.result import Result, changed, claim_of
 from eigenveil.models.rounds import MOST_KEPT
@@ -114,7 +115,7 @@ def check_model(result: Result) -> None:
             again = _made_again(plan, numbered(options, result.names))
             other = [name for name, _, _ in _differences(plan, again)]
         else:
-            other = list(_other_than(study, spec.parameters))
+            other = list(_other_than(study, _with_all_components(result, options)))
         columns = list(_of_columns(result, plan, spec.parameters))
     except (EigenveilError, ArithmeticError, LookupError, TypeError, ValueError) as error:
         raise changed(f"The parameters cannot be those of the fit ({_first(error)}).") from None
@@ -181,12 +182,21 @@ def _is_a(value: Any, kind: Any) -> bool:
     return type(value) is kind or (kind is float and type(value) is int)
 
 
+def _with_all_components(result: Result, options: Options) -> dict[str, Any]:
+    """The parameters, with the number of components where it was left to the columns."""
+    given = dict(result.spec.parameters)
+    if given.get("n_components", 0) is None:
+        options = numbered(options, result.names, result.schema)
+        given["n_components"] = all_components(options, result.features)
+    return given
+
+
 def _other_than(study: Mapping[str, Any], parameters: Mapping[str, Any]) -> Iterator[str]:
     """The parameters whose values are not those of the study that was made of them."""
     settled = {"n_components": study.get("components"), **of_sites(study["sites"])}
     for name, value in parameters.items():
         found = settled.get(name, study.get(name))
-        chosen = (name, value) in (("protocol", "auto"), ("ranges", None), ("n_components", None))
+        chosen = (name, value) in (("protocol", "auto"), ("ranges", None))
         if (name in settled or name in study) and not chosen and value != found:
             yield name
 
