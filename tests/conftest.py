@@ -172,9 +172,9 @@ def pytest_runtest_makereport(item, call):
 
 @pytest.hookimpl(wrapper=True)
 def pytest_make_collect_report(collector):
-    """The same of a module that skips itself."""
-    del collector
-    return _failed_where_needed((yield))
+    """The same of a module that skips itself; what it fits has noise of its own."""
+    with repeated_tools.noise_of(collector.nodeid):
+        return _failed_where_needed((yield))
 
 
 def _failed_where_needed(report):
