@@ -146,7 +146,6 @@ class TableDesk(Results, Budgets):
         found = self._kind(kind)
         wanted, unit = columns_of(self._rows), found.values(given).get("unit")
         wanted.whose_rows(unit, one=found.own(given)[ONE_ROW.name])
-        self._check_encoding(wanted)
         request, rows = self._request(found, given)
         if rows.schema is not None:
             rows.schema.check_usable("The table")
